@@ -1,4 +1,4 @@
-//! Attributes of connections, and messages about segments: readable ones are written, read back and compared.
+//! Attributes of connections: readable ones are written, read back and compared.
 
 use flow::Instant;
 use flow::conntrack::{decode_protocol_state, encode_protocol_state};
@@ -9,7 +9,6 @@ use network_functions::load_balancer::BalancerState;
 use network_functions::rate_limit::RateLimitState;
 use network_functions::syn_proxy::{Phase, SynProxyState};
 use network_functions::url_filter::UrlState;
-use replication::message::{ACKNOWLEDGED, SegmentMessage};
 use replication::representation::precise::{self, NoFunctions};
 
 /// The first byte is the protocol of a lone automaton; the rest is read as attributes of every kind.
@@ -22,12 +21,6 @@ pub fn run(data: &[u8]) {
         encode_protocol_state(*protocol, &state, &mut written);
         let read_back = decode_protocol_state(*protocol, &written).expect("what was written can be read");
         assert_eq!(read_back.state, state.state);
-    }
-    if let Some(message) = SegmentMessage::parse(ACKNOWLEDGED, attributes) {
-        let mut written = Vec::new();
-        message.emit(&mut written);
-        assert!(written.len() <= SegmentMessage::ACKNOWLEDGED_BYTES_MAX);
-        assert_eq!(SegmentMessage::parse(ACKNOWLEDGED, &written[tlv::TLV_HEADER_BYTES..]), Some(message));
     }
     if let Ok(state) = SynProxyState::decode(attributes) {
         let mut written = Vec::new();

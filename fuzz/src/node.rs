@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use cluster::node::{Node, Transmit};
-use cluster::pipeline::{LookupLimits, SegmentsConfig, StateServiceConfig};
+use cluster::pipeline::{LookupLimits, StateServiceConfig};
 use flow::{Checksum, Disposition, Frame, Instant, NodeId, PacketBatch, PortId};
 
 use events::{Arrival, Event};
@@ -25,8 +25,7 @@ pub fn run(data: &[u8]) {
     let now = Instant::from_millis(1000);
     let service = StateServiceConfig { key: [1, 2], limits: LookupLimits::default() };
     let node = Node::new(node_config(), now).and_then(|node| node.with_state_service(service, 1));
-    let mut node = node.expect("the configuration is sound");
-    node.set_segments(Some(SegmentsConfig::default()));
+    let node = node.expect("the configuration is sound");
     let mut world = World { node, now, last: [Vec::new(), Vec::new()] };
     for _ in 0..EVENTS_MAX {
         if input.is_empty() {

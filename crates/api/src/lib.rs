@@ -27,7 +27,6 @@ mod rate_limit_status;
 pub mod redundancy;
 pub mod report;
 mod role;
-mod segments;
 mod service_status;
 mod state_service_status;
 mod states;
@@ -53,7 +52,6 @@ pub use path::{GatewayReason, PacketPath};
 pub use rate_limit_status::{RateLimitQuota, RateLimitSource, RateLimitStatus, RateLimited};
 pub use redundancy::RedundancyStatus;
 pub use role::Role;
-pub use segments::SegmentsStatus;
 pub use service_status::{BackendStatus, CheckStatus, ServiceStatus};
 pub use state_service_status::StateServiceStatus;
 pub use states::{

@@ -8,8 +8,8 @@ use super::metrics::{Catalogue, Description, Metric};
 use super::report::{Report, sum_by_key};
 use super::{
     ChannelStatus, ClassStatus, DetectorState, EdgeStatus, FilterStatus, LazyStatus, MembershipStatus, NextHopState,
-    NodeRole, PathState, PeerFilterStatus, RateLimitStatus, RedundancyStatus, SegmentsStatus, ServiceStatus,
-    SessionState, SplitBrain, StateServiceStatus, SynProxyStatus, SyncStatus, UrlFilterStatus,
+    NodeRole, PathState, PeerFilterStatus, RateLimitStatus, RedundancyStatus, ServiceStatus, SessionState, SplitBrain,
+    StateServiceStatus, SynProxyStatus, SyncStatus, UrlFilterStatus,
 };
 
 /// All metrics, in the order of the page: those of the status, then the others.
@@ -52,10 +52,6 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[report(nested)]
     pub lazy: Option<LazyStatus>,
-    /// Replication of unacknowledged segments, with `[replication.segments]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[report(nested)]
-    pub segments: Option<Box<SegmentsStatus>>,
     /// Rates over about the last second.
     #[report(nested)]
     pub rates: Rates,

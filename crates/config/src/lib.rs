@@ -16,7 +16,6 @@ pub mod reference;
 pub mod remote;
 pub mod secret_file;
 pub mod security;
-pub mod segments;
 mod shape;
 pub mod sync;
 pub mod timeouts;

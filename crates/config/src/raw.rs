@@ -467,8 +467,6 @@ pub struct RawReplication {
     pub backups: Option<Spanned<super::backups::RawBackups>>,
     /// `[replication.lazy]`.
     pub lazy: Option<Spanned<super::lazy::RawLazy>>,
-    /// `[replication.segments]`.
-    pub segments: Option<Spanned<super::segments::RawSegments>>,
     /// `[replication.security]`.
     pub security: Option<Spanned<RawSecurity>>,
     /// `[[replication.peer]]`.

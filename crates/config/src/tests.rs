@@ -13,7 +13,6 @@ mod membership;
 mod rate_limit;
 mod reachability;
 mod security;
-mod segments;
 mod service;
 mod shape;
 mod start;

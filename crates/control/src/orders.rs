@@ -81,8 +81,6 @@ pub struct ReloadOrder {
     pub lazy: Option<replication::deferral::Config>,
     /// From which packet on connections are replicated.
     pub start: replication::representation::Start,
-    /// How unacknowledged segments are replicated.
-    pub segments: Option<cluster::pipeline::SegmentsConfig>,
     /// What the node tracks, by its lead worker.
     pub tracking: cluster::node::TrackingConfig,
     /// How often the addresses that the node holds are announced again; zero: never.

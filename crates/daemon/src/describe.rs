@@ -5,7 +5,7 @@ use api::mirror::{MirroredCache, RedundancyMirror};
 use api::redundancy::{BypassCount, RedundancyReceived, RedundancySent};
 use api::{
     AntiEntropy, ClassStatus, DetectorState, FastPathStatus, LazyStatus, MemberState, NodeRole, OutcomeCount,
-    PeerStatus, RedundancyStatus, SegmentsStatus, SessionState, StateServiceStatus,
+    PeerStatus, RedundancyStatus, SessionState, StateServiceStatus,
 };
 use cluster::failure_detector;
 use cluster::pipeline::{self, ClassTraffic, LookupDrop};
@@ -94,25 +94,6 @@ pub(crate) fn lazy(status: &replication::deferral::DeferralStatus) -> LazyStatus
         never_replicated: status.never_replicated,
         replicated_late: status.replicated_late,
         replicated_at_once: status.replicated_at_once,
-    }
-}
-
-/// The replication of unacknowledged segments.
-pub(crate) fn segments(status: &pipeline::SegmentStatus) -> SegmentsStatus {
-    let pipeline::SegmentStatus { counters, own, of_peers, memory_bytes } = status;
-    SegmentsStatus {
-        own: (*own).into(),
-        of_peers: (*of_peers).into(),
-        memory_bytes: *memory_bytes as u64,
-        held: counters.held,
-        unholdable: counters.unholdable,
-        evicted: counters.evicted,
-        sent_messages: counters.sent,
-        sent_bytes: counters.sent_bytes,
-        received: counters.received,
-        refused: counters.refused,
-        resent_syns: counters.syns_resent,
-        resent_segments: counters.segments_resent,
     }
 }
 

@@ -23,7 +23,6 @@ const FILES: &[&str] = &[
     "path.rs",
     "rate_limit_status.rs",
     "redundancy.rs",
-    "segments.rs",
     "service_status.rs",
     "state_service_status.rs",
     "status.rs",

@@ -24,7 +24,6 @@ const GATEWAY: &[&str] = &[
     "compact.rs",
     "lazy.rs",
     "security.rs",
-    "segments.rs",
     "timeouts.rs",
 ];
 /// The file with the types of `mainstay sync`, whose names hide a gateway's.

@@ -62,7 +62,6 @@ impl Node {
         self.pipeline.send_resets(now, &mut self.forwarder);
         self.replication.replicate_changes(now, &mut self.pipeline);
         self.serve_tunnel(now);
-        self.resend_segments(now);
         let forwards = self.roles.forwards_any();
         if self.replication.backups.is_some() && self.place().leads() {
             self.replication.peers.note_forwarding(now, &self.roles);
@@ -88,8 +87,6 @@ impl Node {
             self.pipeline.next_expiry(),
             self.pipeline.waiting_deadline(),
             self.pipeline.recovery.ends_at(),
-            self.pipeline.resends_at(),
-            self.pipeline.segment_messages_at(),
             self.replication.poll_timeout(),
             self.pipeline.state_service_at(),
             self.workers.poll_timeout(),
@@ -155,7 +152,6 @@ impl Node {
                 Event::AnnounceAddresses { term } => {
                     self.forwarder.set_held(now, self.roles.held());
                     self.forwarder.announce(now, GroupSet::EMPTY.with(group));
-                    self.pipeline.begin_resending(now);
                     self.events.push(now, NodeEvent::AddressesAnnounced { group, term });
                 }
                 Event::BecomeStandby => {
@@ -401,12 +397,8 @@ impl Node {
         self.announcing.note_forwarded_elsewhere(now, view.is_forwarded_elsewhere, &mut self.pipeline);
         let is_any_lost = view.apply_to_peers(&mut self.replication.peers);
         self.follow_state_peers(now);
-        let (before, active_before) = (self.roles.forwarded(), self.roles.active());
+        let before = self.roles.forwarded();
         self.workers.follow_roles(now, view, &mut self.roles);
-        if !self.roles.active().without(active_before).is_empty() {
-            // The lead has announced the addresses.
-            self.pipeline.begin_resending(now);
-        }
         let after = self.roles.forwarded();
         self.forwarder.set_held(now, after);
         if !after.without(before).is_empty() {

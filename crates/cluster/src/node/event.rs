@@ -8,7 +8,6 @@ use flow::{Instant, NodeId, PortId, WorkerId};
 
 use crate::forwarding::AddressConflict;
 use crate::group::GroupId;
-use crate::pipeline::SegmentsResent;
 
 /// The most events that wait to be polled; when there are more, the oldest goes.
 pub(super) const EVENTS_PENDING_MAX: usize = 1024;
@@ -107,8 +106,6 @@ pub enum NodeEvent {
         /// Replicas that were sent again or removed.
         repaired: u32,
     },
-    /// What a former owner had forwarded, and nobody had acknowledged, was resent.
-    SegmentsResent(SegmentsResent),
     /// Packets of no connection are looked for in the filters of peers.
     RecoveryBegan {
         /// Connections that peers had replicated.

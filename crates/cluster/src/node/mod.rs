@@ -34,8 +34,6 @@ mod readiness;
 mod reevaluation;
 mod reload;
 mod replication_set;
-mod segment_sender;
-mod segments;
 mod split_brain;
 mod stall;
 mod status;
@@ -93,7 +91,6 @@ use passive::Passive;
 use readiness::readiness;
 use reevaluation::PendingReevaluation;
 use replication_set::{PathBudget, ReplicationSet, Unanswered};
-use segment_sender::SegmentSender;
 use stall::ServiceGap;
 use tracking::Tracking;
 use tunnel_endpoint::TunnelEndpoint;
@@ -165,7 +162,6 @@ impl Node {
                 deferral: None,
                 compact,
                 backups,
-                segments: SegmentSender::default(),
                 attributes: Vec::new(),
                 path_budget: PathBudget::default(),
             },

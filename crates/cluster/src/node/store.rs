@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use flow::connection::flags;
 use flow::table::Slot;
 use flow::{Direction, Instant, NodeId, Tuple};
-use replication::message::SegmentMessage;
 use replication::representation::precise::{self, EndCause, Ended};
 use replication::{ApplyError, Handle, Holding, Item, Kind, Resync, Store, representation};
 
@@ -171,10 +170,6 @@ impl Store for ReplicaStore<'_> {
 
     fn resync_completed(&mut self, _now: Instant, _from: NodeId) {
         self.resync.complete();
-    }
-
-    fn note_segment(&mut self, now: Instant, from: NodeId, message: &SegmentMessage<'_>) {
-        self.pipeline.note_segment_message(now, from, message);
     }
 
     fn item(&self, key: u64, handle: Handle) -> Item {

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use flow::connection::flags;
-use flow::conntrack::{Advance, Change, Tracker, is_one_sided};
+use flow::conntrack::{Advance, Change, Tracker};
 use flow::table::{InsertError, Slot, Table};
 use flow::wire::{Headers, Packet, TcpHeader, TunnelEnd};
 use flow::{BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, Tuple};
@@ -27,7 +27,6 @@ use super::packet_path::GatewayReason;
 use super::plan::Plans;
 use super::relations::Relations;
 use super::resets::Resets;
-use super::segments::{self, Segments};
 use super::shard::Shard;
 use super::sharing::Sharing;
 use super::tombstones::Tombstones;
@@ -53,8 +52,6 @@ pub(super) struct Connections {
     pub(super) fast_path: Option<Box<FastPath>>,
     /// Connections that are not here are looked up at other nodes.
     pub(super) state_lookup: Option<Box<StateLookup>>,
-    /// Unacknowledged segments are replicated.
-    pub(super) segments: Option<Box<Segments>>,
     pub(super) observation: Observation,
     pub(super) changes: Vec<TableChange>,
     pub(super) counters: PipelineCounters,
@@ -77,7 +74,6 @@ impl Connections {
             forwarded_elsewhere: ForwardedElsewhere::Never,
             fast_path: None,
             state_lookup: None,
-            segments: None,
             observation: Observation::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             counters: PipelineCounters::default(),
@@ -117,7 +113,8 @@ impl Connections {
 
     /// A number for a tuple, and another one for its inverse; the table's hash is the same for both.
     pub(super) fn directed_hash(&self, tuple: &Tuple) -> u64 {
-        segments::directed_hash(&self.table, tuple)
+        let is_reversed = (tuple.source, tuple.source_port) > (tuple.destination, tuple.destination_port);
+        self.table.hash(tuple) ^ u64::from(is_reversed)
     }
 
     /// The version that a new connection with this tuple begins with: newer than all of an ended one that is remembered.
@@ -197,9 +194,6 @@ impl Connections {
         }
         if let Some(fast_path) = &mut self.fast_path {
             fast_path.forget(slot);
-        }
-        if let Some(segments) = &mut self.segments {
-            segments.note_removed(&self.table, slot, &removed);
         }
         self.relations.forget(&removed);
         Some(removed)
@@ -459,9 +453,6 @@ impl Connections {
         slot: Slot,
         direction: Direction,
     ) -> (Verdict, bool) {
-        if self.segments.is_some() {
-            self.note_segment(now, packet, slot, direction);
-        }
         let revision = self.relations.expectations.revision();
         let connection = record_mut(&mut self.table, slot);
         let Functions { chain, output, .. } = &mut self.functions;
@@ -484,9 +475,6 @@ impl Connections {
             output.waits_until = waits_until;
         }
         output.classes.note_processed(class, connection);
-        if let (Verdict::Drop(_) | Verdict::SendBack, Some(segments)) = (&processed.verdict, &mut self.segments) {
-            segments.note_dropped(slot, direction);
-        }
         if processed.states_changed {
             connection.bump_version();
             self.plans.void(slot);
@@ -498,18 +486,6 @@ impl Connections {
             }
         }
         (processed.verdict, processed.states_changed)
-    }
-
-    /// A packet was tracked and is about to be translated: its segment may be held as it came in. That of a connection whose packets
-    /// come to several nodes, or in one direction only, is not: this node may not see what is acknowledged.
-    pub(super) fn note_segment(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) {
-        let Self { node, table, functions, segments, .. } = self;
-        let (Some(segments), Some(connection)) = (segments, table.get(slot)) else { return };
-        let is_one_sided = is_one_sided(connection.original.protocol, &connection.protocol);
-        if connection.owner == *node && connection.flags & flags::SHARED == 0 && !is_one_sided {
-            let is_renumbered = as_sent(&functions.chain, connection, packet, direction).is_some();
-            segments.note_packet(now, table, (slot, direction), packet, is_renumbered);
-        }
     }
 
     /// A connection has begun in `slot`. If it was expected, its master's backups learn that it has come.

@@ -38,9 +38,6 @@ impl Connections {
         if !self.advance_plain(now, packet, slot, direction) {
             return None;
         }
-        if self.segments.is_some() {
-            self.note_segment(now, packet, slot, direction);
-        }
         let connection = record_mut(&mut self.table, slot);
         let answer = connection.tuple(direction.reverse());
         let is_whole = plan.translation.forward(packet.frame, answer, link.destination, link.source);

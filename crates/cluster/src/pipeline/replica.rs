@@ -48,9 +48,6 @@ impl Replicas<'_> {
     /// the lower number counts, on both, or they would differ for ever.
     pub fn apply(&mut self, now: Instant, from: NodeId, copy: Connection) -> Applied {
         let applied = self.enter(now, from, copy);
-        if let Some(segments) = self.connections.segments.as_mut().filter(|_| applied == Applied::Taken) {
-            segments.note_replica(&self.connections.table, &copy);
-        }
         if applied == Applied::Taken && self.waiting.len() > 0 {
             let table = &self.connections.table;
             [copy.original, copy.reply].iter().for_each(|tuple| self.waiting.note_known(table.hash(tuple)));

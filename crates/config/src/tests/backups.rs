@@ -142,11 +142,6 @@ fn what_contradicts_it_is_refused_with_what_to_do_instead() {
             "choose a precise replication.representation",
         ),
         (
-            "[failure_detection]",
-            "[replication.segments]\npolicy = \"syn-only\"\n[failure_detection]",
-            "remove [replication.segments]",
-        ),
-        (
             "chain = [\"firewall\", \"nat\"]",
             "chain = [\"firewall\", \"nat\", \"ftp\"]\n[ftp]",
             "leave \"ftp\" out of the chain",

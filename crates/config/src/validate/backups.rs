@@ -111,11 +111,6 @@ pub(super) fn check(
             "nothing is replicated that could have backups",
             "remove it, or choose another replication.representation",
         ),
-        (
-            replication.segments.is_some(),
-            "edges resend segments, and nodes would send them to peers without the connection",
-            "remove [replication.segments]",
-        ),
     ];
     for (_, problem, remedy) in contradictions.iter().filter(|(is_so, ..)| *is_so) {
         diagnostics.error(written.span(), SUBJECT, Mistake::new(*problem, *remedy));

@@ -77,7 +77,6 @@ pub(super) fn cluster(
     let replication = Replication { security, compact, backups, ..replication };
     check_start(raw, section.get_ref(), &replication, diagnostics);
     super::lazy::check(raw, section.get_ref(), &replication, diagnostics);
-    super::segments::check(raw, section.get_ref(), &replication, diagnostics);
     let reach = (peers.len(), failure_detection.edges_max);
     super::backups::check(raw, section.get_ref(), (&replication, reach), diagnostics);
     Some(Cluster { replication, failure_detection })
@@ -195,7 +194,6 @@ pub(super) fn replication(
         alive_interval,
         peer_timeout,
         lazy: super::lazy::lazy(raw, diagnostics),
-        segments: super::segments::segments(raw, diagnostics),
         backups: None,
         peers,
         security: None,

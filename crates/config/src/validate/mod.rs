@@ -30,7 +30,6 @@ mod redundancy;
 mod router_advertisements;
 mod routes;
 mod security;
-mod segments;
 mod service;
 mod syn_proxy;
 pub(super) mod sync;

@@ -99,8 +99,6 @@ pub struct Replication {
     pub peer_timeout: Duration,
     /// The deferral of replication; `None`: none is deferred.
     pub lazy: Option<replication::deferral::Config>,
-    /// The replication of unacknowledged segments; `None`: there is none.
-    pub segments: Option<cluster::pipeline::SegmentsConfig>,
     /// The backups of each connection; `None`: every peer has every connection.
     pub backups: Option<Backups>,
     /// The other nodes; never empty, unless they come from the source of [`super::Membership`].

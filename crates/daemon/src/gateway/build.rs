@@ -9,9 +9,7 @@ use cluster::node::{
     BackupsConfig, BackupsShape, CompactNodeConfig, Node, NodeConfig, PeerConfig, Reconfiguration, Reevaluation,
     TunnelEndpointConfig, WhichPrecise,
 };
-use cluster::pipeline::{
-    LookupLimits, RecoveryConfig, SegmentsConfig, SharingConfig, StateServiceConfig, WAIT_FOR_PEER_DEFAULT,
-};
+use cluster::pipeline::{LookupLimits, RecoveryConfig, SharingConfig, StateServiceConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
@@ -180,18 +178,6 @@ fn backups(cluster: Option<&Cluster>) -> Result<Option<BackupsConfig>, ProcessEr
 fn backups_shape(cluster: &Cluster) -> Option<BackupsShape> {
     let backups = cluster.replication.backups.as_ref()?;
     Some(BackupsShape { count: backups.count.into(), edge_nodes: backups.edge_nodes })
-}
-
-/// How a worker replicates unacknowledged segments: its share of what the node may use.
-pub(super) fn segments(config: &Config) -> Option<SegmentsConfig> {
-    let segments = config.cluster.as_ref()?.replication.segments?;
-    let (workers, share) = (usize::from(config.workers.count), u32::from(config.workers.count));
-    Some(SegmentsConfig {
-        memory_bytes_max: segments.memory_bytes_max / workers,
-        bytes_per_s_max: segments.bytes_per_s_max / share,
-        resends_per_s_max: segments.resends_per_s_max.div_ceil(share),
-        ..segments
-    })
 }
 
 /// Nodes that hold a group each forward at the same time.

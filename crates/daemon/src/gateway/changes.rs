@@ -293,7 +293,6 @@ impl Changes {
             alive_interval,
             peer_timeout,
             lazy,
-            segments,
             backups,
             peers,
             security,
@@ -336,10 +335,6 @@ impl Changes {
         let lazy = [lazy.as_ref(), new.lazy.as_ref()].map(config::lazy::entries);
         for ((key, before), (_, after)) in lazy[0].iter().zip(&lazy[1]) {
             self.apply(&format!("replication.lazy.{key}"), before, after);
-        }
-        let segments = [segments.as_ref(), new.segments.as_ref()].map(config::segments::entries);
-        for ((key, before), (_, after)) in segments[0].iter().zip(&segments[1]) {
-            self.apply(&format!("replication.segments.{key}"), before, after);
         }
         self.backups(backups.as_ref(), new.backups.as_ref());
         self.security(security.as_ref(), new.security.as_ref());

@@ -223,7 +223,6 @@ impl Operator {
             let (node_name, summary) = (config.node.name.clone(), summary.clone());
             let lazy = config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy);
             let start = build::start(&config);
-            let segments = build::segments(&config);
             let tracking = config.reachability.tracking.clone();
             let announce_refresh = config.node.announce_refresh;
             let service_paths = build::service_paths(&config);
@@ -232,7 +231,6 @@ impl Operator {
                 reconfiguration,
                 lazy,
                 start,
-                segments,
                 tracking,
                 announce_refresh,
                 service_paths,

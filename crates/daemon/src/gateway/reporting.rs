@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::node::{Node, NodeError, NodeEvent};
-use cluster::pipeline::{Place, PortTraffic, SegmentsResent};
+use cluster::pipeline::{Place, PortTraffic};
 use flow::{DropReason, Instant, NodeId, PortId};
 use membership::MemberState;
 use packet_io::{PacketIo, clock, usage};
@@ -246,9 +246,6 @@ impl Reporting {
                 self.role_since = at;
                 self.roles.note_change(group, at);
                 (EventKind::BecameStandby, self.roles.name(group).unwrap_or_default())
-            }
-            NodeEvent::SegmentsResent(SegmentsResent { syns, segments, dropped }) => {
-                (EventKind::Resent, format!("{segments} segments, {syns} SYNs; {dropped} are needless"))
             }
             NodeEvent::FirstPacketAfterTakeOver => (EventKind::FirstPacketForwarded, String::new()),
             NodeEvent::ResyncStarted(id) => (EventKind::ResyncStarted, peer(id)),

@@ -167,7 +167,6 @@ fn open(
     node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
     node.set_lazy(clock::now(), config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy))?;
     node.set_start(clock::now(), build::start(config));
-    node.set_segments(build::segments(config));
     if place.leads() {
         node.set_tracking(clock::now(), config.reachability.tracking.clone());
     }

@@ -35,10 +35,6 @@ pub struct BenchRecoveryArgs {
     /// Policies of the edges: recovery.policy of their configuration
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "always,off", value_parser = policy)]
     pub policies: Vec<String>,
-    /// Have no edges: the node that takes over recovers. The policies are replication.segments.policy of the nodes, and half of a
-    /// round trip is on either side of them
-    #[arg(long)]
-    pub without_edges: bool,
     /// Whether the hosts use selective acknowledgements
     #[arg(long = "sack", value_name = "CHOICES", value_delimiter = ',', default_value = "on")]
     pub sacks: Vec<Switch>,

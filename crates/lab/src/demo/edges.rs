@@ -121,7 +121,6 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<EdgesDemoReport, DemoEr
                 holds_first_reply: true,
                 watched_after_kill: None,
             }),
-            nodes: None,
             host_parameters: Vec::new(),
             function: FunctionPlan::default(),
         };

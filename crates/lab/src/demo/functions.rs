@@ -112,7 +112,6 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<FunctionsReport, DemoEr
             shape: Shape::OneActive,
             servers: servers(function),
             edges: None,
-            nodes: None,
             function: FunctionPlan { function, flood_syns_per_s },
             host_parameters: Vec::new(),
         };

@@ -118,7 +118,6 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<DemoReport, DemoError> 
         shape: Shape::OneActive,
         servers: Topology::server_addresses(),
         edges: None,
-        nodes: None,
         host_parameters: Vec::new(),
         function: FunctionPlan::default(),
     };

@@ -11,7 +11,7 @@ use packet_io::{IoError, sysctl};
 use super::probes::{Probed, probe};
 use super::replication::ReplicationReport;
 use super::report::{ClusterReport, RunReport, Settings};
-use super::stalls::{EdgesReport, SwitchOver};
+use super::stalls::EdgesReport;
 use crate::emulator::LinkError;
 use crate::testbed::clock::Epoch;
 use crate::testbed::cluster::{
@@ -125,8 +125,6 @@ pub struct Stage<'a> {
     pub servers: Vec<SocketAddr>,
     /// Edges are on either side of the nodes; `None`: there are none.
     pub edges: Option<EdgesPlan>,
-    /// The nodes recover without edges: what is resent is measured all the same.
-    pub nodes: Option<NodesPlan>,
     /// What the nodes do beside firewall and source NAT.
     pub function: FunctionPlan,
     /// Parameters of the hosts' TCP, below `net/ipv4`, with their values.
@@ -144,17 +142,6 @@ pub struct EdgesPlan {
     pub holds_first_reply: bool,
     /// How long traffic passes after the kill; `None`: half of the time asked for.
     pub watched_after_kill: Option<Duration>,
-}
-
-/// Local recovery by the nodes themselves.
-#[derive(Clone, Copy, Debug)]
-pub struct NodesPlan {
-    /// The policy of `[replication.segments]`.
-    pub policy: &'static str,
-    /// How often nodes send heartbeats; ten of them are a detection time.
-    pub heartbeat_interval: Duration,
-    /// How long traffic passes after the kill.
-    pub watched_after_kill: Duration,
 }
 
 /// A function of the nodes, and what attacks it.
@@ -195,11 +182,7 @@ impl Stage<'_> {
                 host.run(|| sysctl::write(&format!("net/ipv4/{name}"), value))??;
             }
         }
-        let rtt_ms = self.settings.rtt_ms;
-        let mut distances = match self.nodes {
-            Some(_) => Distances::lay_on_both_sides(&mut topology, rtt_ms)?,
-            None => Distances::lay(&mut topology, self.settings.link_loss, rtt_ms)?,
-        };
+        let mut distances = Distances::lay(&mut topology, self.settings.link_loss, self.settings.rtt_ms)?;
         let topology = Arc::new(topology);
         let mut cluster = Cluster::start_as(self.shape, &topology, self.cluster_plan(is_replicated))?;
         if self.keep_logs {
@@ -219,9 +202,7 @@ impl Stage<'_> {
         let is_measured =
             is_replicated && self.edges.is_none() && self.settings.link_loss == 0.0 && self.settings.rtt_ms == 0.0;
         let meter = is_measured.then(|| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
-        let link = self.nodes.map(|_| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
         let flood = self.start_flood(&topology)?;
-        let began = Instant::now();
         let _direct_return = self.start_direct_return(&topology)?;
         let session = self.start_traffic(&topology)?;
         self.warm_up(&session, &show)?;
@@ -230,16 +211,10 @@ impl Stage<'_> {
         let statuses = cluster.statuses();
         let cluster_report = ClusterReport::of(&statuses);
         let handled = statuses.iter().map(|status| self.function.function.handled(status)).sum();
-        let link_bytes_per_s = link.map(|link| link.read().bytes as f64 / began.elapsed().as_secs_f64());
-        let killed_at = if edges.is_some() || self.nodes.is_some() {
-            cluster.kill_active_silently()?
-        } else {
-            cluster.kill_active()?
-        };
+        let killed_at = if edges.is_some() { cluster.kill_active_silently()? } else { cluster.kill_active()? };
         show("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
         let pause = self.edges.as_ref().and_then(|plan| plan.watched_after_kill);
-        let pause = pause.or(self.nodes.map(|plan| plan.watched_after_kill));
         let pause = pause.unwrap_or(Duration::from_secs_f64(self.settings.seconds / 2.0));
         self.watch.pass_until(killed_at.instant() + pause)?;
         show("waking the silent connections");
@@ -254,26 +229,9 @@ impl Stage<'_> {
             let resent =
                 |edge: &api::EdgeStatus| edge.resent_segments + edge.resent_syns + edge.resent_acknowledgements;
             let resent_packets = edges.statuses().filter_map(|status| Some(resent(status.edge.as_deref()?))).sum();
-            let switch_over = SwitchOver { killed_at, event: EventKind::PeerDown, rtt_ms };
-            EdgesReport::new(switch_over, &edges.events(), &traffic.outcomes, resent_packets)
+            EdgesReport::new(killed_at, &edges.events(), &traffic.outcomes, resent_packets)
         });
-        let nodes = self.nodes.and_then(|_| {
-            let resent = |segments: &api::SegmentsStatus| segments.resent_segments + segments.resent_syns;
-            let statuses = cluster.statuses();
-            let resent_packets = statuses.iter().filter_map(|status| Some(resent(status.segments.as_deref()?))).sum();
-            let switch_over = SwitchOver { killed_at, event: EventKind::Announced, rtt_ms };
-            let report = EdgesReport::new(switch_over, &cluster.standby_events(), &traffic.outcomes, resent_packets);
-            report.map(|report| EdgesReport { link_bytes_per_s, ..report })
-        });
-        Ok(RunReport {
-            link_lateness_p99_us,
-            replication,
-            cluster: cluster_report,
-            edges: edges.or(nodes),
-            handled,
-            flooded,
-            ..report
-        })
+        Ok(RunReport { link_lateness_p99_us, replication, cluster: cluster_report, edges, handled, flooded, ..report })
     }
 
     fn start_flood(&self, topology: &Topology) -> Result<Option<Flood>, IoError> {
@@ -364,17 +322,6 @@ impl Stage<'_> {
 
     fn tuning(&self) -> Tuning {
         let representation = self.settings.representation;
-        if let Some(plan) = &self.nodes {
-            return Tuning {
-                representation,
-                segments: Some(plan.policy),
-                heartbeat_interval: plan.heartbeat_interval,
-                holds_first_reply: false,
-                // It would not let the gateway see segments. All policies are measured alike.
-                fast_path_connections_max: 0,
-                ..Tuning::default()
-            };
-        }
         match &self.edges {
             None => Tuning { representation, function: self.function.function, ..Tuning::default() },
             Some(plan) => Tuning {

@@ -37,15 +37,12 @@ pub struct EdgesReport {
     pub switch_over_ms: f64,
     /// From the kill until an edge had resent what was lost to one node.
     pub resent_ms: Option<f64>,
-    /// Packets that the edges, or the node that took over, resent.
+    /// Packets that the edges resent.
     pub resent_packets: u64,
     /// Stalls of transfers that passed the killed node.
     pub bulk: Stalls,
     /// Stalls of connections that were being opened.
     pub syn: Stalls,
-    /// What passed between the nodes before the kill, in bytes a second, if it was measured.
-    #[serde(skip)]
-    pub link_bytes_per_s: Option<f64>,
     /// All of them.
     #[serde(skip)]
     pub stalls_ms: StallsByKind,
@@ -60,27 +57,12 @@ pub struct StallsByKind {
     pub bulk_up: Vec<f64>,
     /// Of connections that were opened between the kill and the switch-over.
     pub syn: Vec<f64>,
-    /// Of connections that were opened less than a round trip before the kill: the dead node had forwarded a part of their handshakes.
-    pub syn_forwarded: Vec<f64>,
     /// Of short flows: connections that were open and waited for the answer to their first request.
     pub short: Vec<f64>,
     /// From the first SYN to the answer to the first request, of the connections of `syn`.
     pub syn_completion: Vec<f64>,
-    /// The same of those of `syn_forwarded`.
-    pub syn_forwarded_completion: Vec<f64>,
     /// The same of those of `short`.
     pub short_completion: Vec<f64>,
-}
-
-/// When connections go on elsewhere.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SwitchOver {
-    /// When the node was killed.
-    pub(super) killed_at: Epoch,
-    /// The last event of this kind after it is the switch-over.
-    pub(super) event: EventKind,
-    /// The round trip of the network.
-    pub(super) rtt_ms: f64,
 }
 
 impl StallsByKind {
@@ -89,10 +71,8 @@ impl StallsByKind {
         self.bulk_down.extend(&other.bulk_down);
         self.bulk_up.extend(&other.bulk_up);
         self.syn.extend(&other.syn);
-        self.syn_forwarded.extend(&other.syn_forwarded);
         self.short.extend(&other.short);
         self.syn_completion.extend(&other.syn_completion);
-        self.syn_forwarded_completion.extend(&other.syn_forwarded_completion);
         self.short_completion.extend(&other.short_completion);
     }
 }
@@ -102,8 +82,6 @@ impl StallsByKind {
 enum Phase {
     /// The handshake, begun between the kill and the switch-over.
     Syn,
-    /// The handshake, begun less than a round trip before the kill.
-    SynForwarded,
     /// The answer to the first request.
     Short,
 }
@@ -117,17 +95,13 @@ struct Interrupted {
 
 impl Interrupted {
     /// `None`: the connection was not interrupted. The longest gap is that of its first answer.
-    fn of(outcome: &Outcome, killed_at: Epoch, switch_over_ms: f64, rtt_ms: f64) -> Option<Self> {
+    fn of(outcome: &Outcome, killed_at: Epoch, switch_over_ms: f64) -> Option<Self> {
         let opened_ms = killed_at.ms_to(outcome.opened_at);
         let established_ms = killed_at.ms_to(outcome.established_at?);
         let answered_ms = established_ms + outcome.longest_gap.as_secs_f64() * 1e3;
         let completion_ms = answered_ms - opened_ms;
-        let handshake = |phase| Some(Self { phase, stall_ms: established_ms - switch_over_ms, completion_ms });
         if established_ms > switch_over_ms && (0.0..switch_over_ms).contains(&opened_ms) {
-            return handshake(Phase::Syn);
-        }
-        if established_ms > switch_over_ms && (-rtt_ms..0.0).contains(&opened_ms) {
-            return handshake(Phase::SynForwarded);
+            return Some(Self { phase: Phase::Syn, stall_ms: established_ms - switch_over_ms, completion_ms });
         }
         let is_short = established_ms < switch_over_ms && answered_ms > switch_over_ms && opened_ms < switch_over_ms;
         // A request that was sent long before the failure was answered before it.
@@ -153,18 +127,12 @@ impl EdgesReport {
     ///
     /// A transfer makes progress every few milliseconds. One that passed the killed node made none from the kill to the switch-over; the
     /// others did. A connection that was being opened counts if it was opened in this time and established after it.
-    pub(super) fn new(
-        switch_over: SwitchOver,
-        events: &[Event],
-        outcomes: &[Outcome],
-        resent_packets: u64,
-    ) -> Option<Self> {
-        let SwitchOver { killed_at, event, rtt_ms } = switch_over;
+    pub(super) fn new(killed_at: Epoch, events: &[Event], outcomes: &[Outcome], resent_packets: u64) -> Option<Self> {
         let after = |kind| {
             let of_kind = events.iter().filter(move |event| event.kind == kind);
             of_kind.map(|event| killed_at.ms_to_event(event.monotonic_ns)).filter(|ms| *ms > 0.0)
         };
-        let switch_over_ms = after(event).max_by(f64::total_cmp)?;
+        let switch_over_ms = after(EventKind::PeerDown).max_by(f64::total_cmp)?;
         let bulk = |kind| {
             let is_counted =
                 move |outcome: &&Outcome| outcome.kind == kind && outcome.was_established_before(killed_at.instant());
@@ -174,17 +142,15 @@ impl EdgesReport {
         };
         let ramp = outcomes.iter().filter(|outcome| outcome.kind == Kind::Ramp);
         let interrupted: Vec<_> =
-            ramp.filter_map(|outcome| Interrupted::of(outcome, killed_at, switch_over_ms, rtt_ms)).collect();
+            ramp.filter_map(|outcome| Interrupted::of(outcome, killed_at, switch_over_ms)).collect();
         let stalls_ms = |phase| figures(&interrupted, phase, |flow| flow.stall_ms);
         let completions_ms = |phase| figures(&interrupted, phase, |flow| flow.completion_ms);
         let stalls_ms = StallsByKind {
             bulk_down: bulk(Kind::Download),
             bulk_up: bulk(Kind::Upload),
             syn: stalls_ms(Phase::Syn),
-            syn_forwarded: stalls_ms(Phase::SynForwarded),
             short: stalls_ms(Phase::Short),
             syn_completion: completions_ms(Phase::Syn),
-            syn_forwarded_completion: completions_ms(Phase::SynForwarded),
             short_completion: completions_ms(Phase::Short),
         };
         Some(Self {
@@ -193,7 +159,6 @@ impl EdgesReport {
             resent_packets,
             bulk: Stalls::of(&[&stalls_ms.bulk_down[..], &stalls_ms.bulk_up].concat()),
             syn: Stalls::of(&stalls_ms.syn),
-            link_bytes_per_s: None,
             stalls_ms,
         })
     }

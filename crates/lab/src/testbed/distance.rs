@@ -16,8 +16,7 @@ use packet_io::tun::DeviceKind;
 use packet_io::{random, sysctl};
 
 use super::topology::{
-    BRIDGE, Both, CLIENT, INSIDE, INTERFACES, PREFIX_BITS, SERVER, SYNC, SYNC_PREFIX_BITS, Topology, add_client_ports,
-    let_server_queue,
+    BRIDGE, Both, CLIENT, INSIDE, INTERFACES, PREFIX_BITS, SYNC, SYNC_PREFIX_BITS, Topology, add_client_ports,
 };
 use crate::emulator::{self, Link, LinkError, LinkPlan, LinkReport};
 
@@ -45,25 +44,6 @@ impl Distances {
         }
         if rtt_ms > 0.0 {
             laid.move_client_away(topology, Duration::from_secs_f64(rtt_ms / 1e3))?;
-        }
-        Ok(laid)
-    }
-
-    /// Puts a link with half of a round trip of `rtt_ms` on either side of the nodes; none where the number is 0.
-    ///
-    /// # Errors
-    /// A link cannot be made.
-    pub fn lay_on_both_sides(topology: &mut Topology, rtt_ms: f64) -> Result<Self, LinkError> {
-        let mut laid = Self { links: Vec::new(), bridges: Vec::new() };
-        if rtt_ms > 0.0 {
-            let half = Duration::from_secs_f64(rtt_ms / 2e3);
-            laid.move_client_away(topology, half)?;
-            let (link, far) = move_away(&topology.server, SERVER, half, || {
-                let_server_queue();
-                Ok(())
-            })?;
-            laid.links.push(link);
-            laid.bridges.push(std::mem::replace(&mut topology.server, far));
         }
         Ok(laid)
     }

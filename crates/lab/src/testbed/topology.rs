@@ -269,7 +269,7 @@ fn set_up_with_address(interface: &str, address: IpAddr) -> Result<(), IoError> 
 }
 
 /// Lets many connections begin at once with a server in the namespace of the calling thread.
-pub(crate) fn let_server_queue() {
+fn let_server_queue() {
     // With cookies, a server that has many connections beginning at once keeps nothing of them, and resets one
     // whose first segment is lost and whose second arrives: that would be counted against the gateway.
     for (name, value) in [

@@ -111,7 +111,7 @@ pub fn describe(status: &Status) -> String {
         "{}Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}{unanswered}\n\
          Throughput   {} · {} packets/s · {} new connections/s\n\
-         {}{}{}{}{}",
+         {}{}{}{}",
         node.passive.as_ref().map_or_else(String::new, |reason| format!("Passive      {reason}\n")),
         count(connections.count),
         count(connections.max),
@@ -120,7 +120,6 @@ pub fn describe(status: &Status) -> String {
         whole(rates.connections_per_s),
         fast_path(status),
         lazy(status),
-        segments(status),
         state_service(status),
         configuration(status),
     );
@@ -258,20 +257,6 @@ fn lazy(status: &Status) -> String {
         count(deferred),
         count(never_replicated),
         count(replicated_late),
-    )
-}
-
-/// The replication of unacknowledged segments, if it is configured.
-fn segments(status: &Status) -> String {
-    let Some(segments) = &status.segments else { return String::new() };
-    format!(
-        "Segments     {} held, {} of peers · {} evicted · {} messages sent, {} · {} resent\n",
-        count(segments.own),
-        count(segments.of_peers),
-        count(segments.evicted),
-        count(segments.sent_messages),
-        scaled(segments.sent_bytes as f64, "B"),
-        count(segments.resent_syns + segments.resent_segments),
     )
 }
 

@@ -92,7 +92,6 @@ pub(super) fn node_status() -> Status {
             DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
         ],
         workers: Vec::new(),
-        segments: None,
         classes: Vec::new(),
         services: Vec::new(),
         rate_limits: Vec::new(),

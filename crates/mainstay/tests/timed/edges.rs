@@ -124,23 +124,6 @@ fn stalls_are_measured_by_outage_round_trip_and_policy() {
 }
 
 #[test]
-fn without_edges_the_node_that_takes_over_resends_what_was_replicated() {
-    let Some(()) = packet_io::namespace::for_tests() else { return };
-    let _turn = crate::take_turn();
-    let words = "bench recovery --without-edges --outages 100ms --rtts 40ms --policies always,off --rounds 1 --json";
-    let result = json(&words.split(' ').collect::<Vec<_>>());
-    let rows = result["rows"].as_array().expect("rows");
-    let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str().unwrap_or_default()).collect();
-    assert_eq!(kinds, ["syn", "short", "bulk_up", "bulk_down", "syn_forwarded"].repeat(2));
-    for row in rows {
-        let is_always = row["policy"] == "always";
-        assert!(row["recovered_by"] == "node" && row["broken"] == 0, "{row:#}");
-        assert_eq!(number(row, "/resent_packets") > 0.0, is_always, "{row:#}");
-        assert!(number(row, "/link_bytes_per_s") > 0.0, "{row:#}");
-    }
-}
-
-#[test]
 fn transfers_are_measured_after_a_node_failed_that_half_of_them_passed() {
     let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = crate::take_turn();

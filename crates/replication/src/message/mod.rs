@@ -7,11 +7,9 @@
 mod ack;
 pub(crate) mod anti_entropy;
 mod header;
-mod segment;
 
 pub use ack::{ACK_RANGES_MAX, Ack, AckView, NumberRange};
 pub use header::{HEADER_BYTES, Header, HeaderError, PROTOCOL_VERSION, flags};
-pub use segment::{Acknowledged, SegmentMessage};
 
 use alloc::vec::Vec;
 
@@ -35,10 +33,6 @@ pub const DIGESTS: u16 = 0x8002;
 pub const LISTING: u16 = 0x8003;
 /// A question about what was sent.
 pub const ASK: u16 = 0x8004;
-/// A segment that its owner has forwarded and that is not acknowledged: [`SegmentMessage::Held`].
-pub const SEGMENT: u16 = 0x8005;
-/// What was acknowledged of such segments: [`SegmentMessage::Acknowledged`].
-pub const ACKNOWLEDGED: u16 = 0x8006;
 
 /// Which of the two messages brought a connection's state. Both carry all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use super::output::ALIVE;
 use super::receiver::PeerRound;
 use super::status::{PeerError, SessionEvent};
 use super::{Retired, Session, Store};
-use crate::message::{self, AckView, Header, HeaderError, Kind, SegmentMessage, flags};
+use crate::message::{self, AckView, Header, HeaderError, Kind, flags};
 
 /// What the header states about the two sessions.
 enum Recognition {
@@ -159,9 +159,6 @@ impl Session {
             let (message_type, body) = message.map_err(|_| PeerError::Malformed("a message is cut short"))?;
             if message_type == message::ACK {
                 self.handle_ack(now, body)?;
-            }
-            if let Some(message) = SegmentMessage::parse(message_type, body) {
-                store.note_segment(now, self.peer, &message);
             }
             if message_type >= message::UNNUMBERED {
                 self.handle_comparison(now, header, message_type, body, store);

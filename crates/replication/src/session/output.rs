@@ -78,26 +78,6 @@ impl Session {
         is_due
     }
 
-    /// Bytes of the messages that a datagram has room for.
-    #[must_use]
-    pub const fn messages_bytes_max(&self) -> usize {
-        self.config.datagram_bytes_max.saturating_sub(HEADER_BYTES)
-    }
-
-    /// Writes a datagram with `messages`, none of which takes a number, to `buf`. False, and nothing written, while the session is not
-    /// open: the peer would not read them.
-    pub fn transmit_unnumbered(&mut self, now: Instant, messages: &[u8], buf: &mut Vec<u8>) -> bool {
-        if self.link != Link::Open {
-            return false;
-        }
-        debug_assert!(messages.len() <= self.messages_bytes_max(), "it would be fragmented");
-        buf.clear();
-        buf.resize(HEADER_BYTES, 0);
-        buf.extend_from_slice(messages);
-        self.finish_datagram(now, (self.sender.recovery.next(), self.sender.in_flight(), 0), buf);
-        true
-    }
-
     /// Writes the header: the number of the first message, how many before it are unresolved, and how many messages take a number.
     fn finish_datagram(&mut self, now: Instant, (first, unresolved, count): (u32, u16, u16), buf: &mut [u8]) {
         let header = Header {

@@ -7,7 +7,7 @@ use flow::{Instant, NodeId};
 
 use crate::handle::Handle;
 use crate::item::Item;
-use crate::message::{Kind, SegmentMessage};
+use crate::message::Kind;
 
 /// Why a message about a connection was not taken. Its number counts as received all the same: it would not be taken
 /// the next time either.
@@ -109,12 +109,6 @@ pub trait Store {
     fn name_copy(&self, handle: Handle, out: &mut Vec<u8>) -> bool {
         let _ = (handle, out);
         false
-    }
-
-    /// The owner of a connection has forwarded a segment that is not acknowledged, or it was acknowledged. The message may
-    /// be late.
-    fn note_segment(&mut self, now: Instant, from: NodeId, message: &SegmentMessage<'_>) {
-        let _ = (now, from, message);
     }
 
     /// The peer holds a replica of the connection that `attributes` name, as one of this node's, and asks whether it is still

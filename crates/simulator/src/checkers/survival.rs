@@ -217,7 +217,7 @@ impl Survival {
         }
     }
 
-    /// `node` serves, and the other one, which is paused or gone, has connections that it lacks. Their clients' requests begin them anew.
+    /// `node` serves, and its peer, which is paused, has connections that it lacks. The requests of their clients begin them anew.
     fn note_begun_anew(&mut self, node: usize, view: &View<'_>) {
         let (Some(serving), Some(other)) = (view.nodes[node], view.nodes[1 - node]) else { return };
         for transfer in &view.scenario.transfers {

@@ -34,7 +34,6 @@ use super::error::NodeError;
 use super::event::{Events, NodeEvent};
 use super::peer::{self, Peer, sessions, sessions_with};
 use super::peers::Peers;
-use super::segment_sender::SegmentSender;
 use super::store::{ReplicaStore, holding};
 use crate::pipeline::{FilterMatch, Pipeline, TableChange};
 
@@ -65,8 +64,6 @@ pub(super) struct ReplicationSet {
     pub(super) compact: Option<Box<Compact>>,
     /// The peers that each connection is replicated to, if they are not all.
     pub(super) backups: Option<Box<Backups>>,
-    /// Unacknowledged segments, if they are replicated.
-    pub(super) segments: SegmentSender,
     pub(super) attributes: Vec<u8>,
     /// The rate of updates over service paths.
     pub(super) path_budget: PathBudget,
@@ -262,8 +259,7 @@ impl ReplicationSet {
         let has_rate = self.uses_service_paths();
         let is_meant = |peer: &Peer| !(has_rate && peer.service_route().is_some());
         let compact = self.compact.as_mut();
-        let compact = compact.and_then(|compact| compact.poll_transmit(now, &mut self.peers, is_meant, buffer));
-        compact.or_else(|| self.segments.poll_transmit(now, pipeline, &mut self.peers, buffer))
+        compact.and_then(|compact| compact.poll_transmit(now, &mut self.peers, is_meant, buffer))
     }
 
     /// The session with a peer, and the table as it sees it.

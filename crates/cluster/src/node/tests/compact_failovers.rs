@@ -203,7 +203,7 @@ fn a_node_that_leaves_hands_over_handshakes_that_its_filter_does_not_hold() {
         cluster.client_sends(ANSWERED, syn(), b"");
         assert!(cluster.server_receives().is_some());
         assert!(server_segment_passes(&mut cluster, ANSWERED, tcp_flags::SYN | ACK, 5000, 1001));
-        // The handshake's last segment is lost on its way to the node.
+        // The handshake's last segment is lost before the node.
         let now = cluster.now;
         cluster.node_mut(0).leave(now);
         cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());

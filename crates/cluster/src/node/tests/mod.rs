@@ -32,7 +32,6 @@ mod rebirth;
 mod refusals;
 mod sctp;
 mod secured;
-mod segments;
 mod sharing;
 mod site;
 mod strays;

@@ -107,7 +107,6 @@ fn native(
         ("symmetric", raw.symmetric.map(|_| section.span())),
         ("service_path_bytes_per_second", raw.service_path_bytes_per_second.as_ref().map(Spanned::span)),
         ("backups", raw.backups.as_ref().map(Spanned::span)),
-        ("segments", raw.segments.as_ref().map(Spanned::span)),
     ];
     let of_filters = [
         ("experimental", raw.experimental.as_ref().map(Spanned::span)),

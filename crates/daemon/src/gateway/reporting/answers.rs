@@ -108,7 +108,6 @@ impl ControlHandler for Answers<'_> {
                 master: None,
             },
             lazy: status.lazy.as_ref().map(describe::lazy),
-            segments: self.node.segments_status().map(|segments| Box::new(describe::segments(&segments))),
             rates: reporting.rates.clone(),
             peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
             ports: ports.map(|(index, (name, interface))| self.port(&status, index, name, interface)).collect(),

@@ -19,7 +19,6 @@ impl Answers<'_> {
                     reconfiguration,
                     lazy,
                     start,
-                    segments,
                     tracking,
                     announce_refresh,
                     service_paths,
@@ -35,7 +34,6 @@ impl Answers<'_> {
                 }
                 self.node.set_lazy(now, lazy).map_err(|error| error.to_string())?;
                 self.node.set_start(now, start);
-                self.node.set_segments(segments);
                 if self.reporting.place.leads() {
                     self.node.set_tracking(now, tracking);
                 }

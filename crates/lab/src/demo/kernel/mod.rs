@@ -61,7 +61,6 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<KernelReport, DemoError
     let servers = network::targets().into_iter().map(|(_, address)| address).collect();
     let traffic = Stage {
         edges: None,
-        nodes: None,
         host_parameters: Vec::new(),
         function: FunctionPlan::default(),
         watch,

@@ -120,7 +120,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, Dem
     let progress = Progress::new();
     let (shape, servers) = shape_and_servers(args);
     let keep_logs = args.keep_logs;
-    let (edges, nodes, function, host_parameters) = (None, None, FunctionPlan::default(), Vec::new());
+    let (edges, function, host_parameters) = (None, FunctionPlan::default(), Vec::new());
     let stage = Stage {
         watch,
         progress: &progress,
@@ -129,7 +129,6 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, Dem
         shape,
         servers,
         edges,
-        nodes,
         function,
         host_parameters,
     };

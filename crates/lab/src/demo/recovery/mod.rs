@@ -5,7 +5,6 @@
 //!   client ── edge ──┬── node a ✗ ──┬── edge ── server      outage: from the kill until the edges have found it, which the
 //!                    └── node b ────┘                       detection time decides
 //! ```
-//! Without edges, the nodes recover by themselves (`[replication.segments]`), and all connections pass the node that is killed.
 //!
 //! Each run is the network of `mainstay demo --edges` with transfers in both directions and connections that are being opened. Half of
 //! them pass the node that is killed.
@@ -20,11 +19,11 @@ use std::time::Duration;
 use self::report::{Report, Row};
 use super::DemoError;
 use super::report::{RunReport, Settings};
-use super::run::{EdgesPlan, FunctionPlan, NodesPlan, RunError, Stage};
+use super::run::{EdgesPlan, FunctionPlan, RunError, Stage};
 use super::stalls::StallsByKind;
 use crate::args::{BenchRecoveryArgs, Switch};
 use crate::testbed::cluster::{ClusterError, Shape};
-use crate::testbed::topology::{SERVER_PORTS, Topology};
+use crate::testbed::topology::SERVER_PORTS;
 use crate::testbed::watch::Watch;
 use crate::testbed::{self, ways};
 use config::validated::Representation;
@@ -43,20 +42,11 @@ const SWITCH_OVER_TOLERANCE_MS: f64 = 60.0;
 /// Rejected runs of a row until it is given up.
 const REJECTED_RUNS_MAX: u32 = 3;
 
-/// Policies of nodes without edges.
-const NODE_POLICIES: [&str; 3] = ["off", "syn-only", "always"];
-
 /// Measures and prints. To be called while the process has but one thread.
 ///
 /// # Errors
 /// The network cannot be built, or the result cannot be printed.
 pub fn run(args: &BenchRecoveryArgs) -> Result<(), DemoError> {
-    if let Some(other) =
-        args.policies.iter().find(|policy| args.without_edges && !NODE_POLICIES.contains(&policy.as_str()))
-    {
-        let known = NODE_POLICIES.join(", ");
-        return Err(DemoError::Missing(format!("nodes have no policy {other}: choose among {known}")));
-    }
     testbed::gain_namespaces()?;
     let (watch, progress) = (Watch::new()?, Progress::new());
     let mut rows = Vec::new();
@@ -85,7 +75,6 @@ struct Setting {
     rtt_ms: f64,
     sack: bool,
     congestion_control: String,
-    without_edges: bool,
 }
 
 impl fmt::Display for Setting {
@@ -107,7 +96,6 @@ fn settings(args: &BenchRecoveryArgs) -> Vec<Setting> {
                     rtt_ms: *rtt_ms,
                     sack: *sack == Switch::On,
                     congestion_control: congestion_control.clone(),
-                    without_edges: args.without_edges,
                 }));
             }
         }
@@ -127,8 +115,6 @@ impl Trial<'_> {
     fn make(&self) -> Result<RunReport, RunError> {
         let watched_after_kill = self.setting.outage * 2 + WATCHED_MIN;
         let heartbeat_interval = self.setting.outage / MULTIPLIER;
-        let node_policy = NODE_POLICIES.into_iter().find(|known| *known == self.policy).unwrap_or("off");
-        let nodes = NodesPlan { policy: node_policy, heartbeat_interval, watched_after_kill };
         let ways = ways::chosen(false);
         let ports = SERVER_PORTS.into_iter().take(SERVER_PORTS.len() / ways.len());
         let settings = Settings {
@@ -144,19 +130,14 @@ impl Trial<'_> {
             progress: self.progress,
             settings: &settings,
             keep_logs: false,
-            shape: if self.setting.without_edges { Shape::OneActive } else { Shape::AllActive },
-            servers: if self.setting.without_edges {
-                Topology::server_addresses()
-            } else {
-                ways::server_addresses(ways, ports)
-            },
-            edges: (!self.setting.without_edges).then(|| EdgesPlan {
+            shape: Shape::AllActive,
+            servers: ways::server_addresses(ways, ports),
+            edges: Some(EdgesPlan {
                 sections: format!("[recovery]\npolicy = \"{}\"\n", self.policy),
                 heartbeat_interval,
                 holds_first_reply: false,
                 watched_after_kill: Some(watched_after_kill),
             }),
-            nodes: self.setting.without_edges.then_some(nodes),
             function: FunctionPlan::default(),
             host_parameters: vec![
                 ("tcp_sack", u8::from(self.setting.sack).to_string()),
@@ -171,7 +152,6 @@ impl Trial<'_> {
 #[derive(Default)]
 struct Gathered {
     stalls_ms: StallsByKind,
-    link_bytes_per_s: Vec<f64>,
     resent_packets: u64,
     rejected_runs: u32,
     broken: usize,
@@ -200,7 +180,6 @@ impl Gathered {
             };
             self.broken += report.broken;
             self.stalls_ms.extend(&edges.stalls_ms);
-            self.link_bytes_per_s.extend(edges.link_bytes_per_s);
             self.resent_packets += edges.resent_packets;
             return Ok(());
         }
@@ -209,28 +188,22 @@ impl Gathered {
 
     fn rows(self, setting: &Setting, policy: &str) -> Vec<Row> {
         let Self { stalls_ms, rejected_runs, broken, .. } = self;
-        let link_bytes_per_s = report::Quantiles::of(self.link_bytes_per_s).median;
-        let mut kinds = vec![
+        let kinds = [
             ("syn", stalls_ms.syn, stalls_ms.syn_completion),
             ("short", stalls_ms.short, stalls_ms.short_completion),
             ("bulk_up", stalls_ms.bulk_up, Vec::new()),
             ("bulk_down", stalls_ms.bulk_down, Vec::new()),
         ];
-        if setting.without_edges {
-            kinds.push(("syn_forwarded", stalls_ms.syn_forwarded, stalls_ms.syn_forwarded_completion));
-        }
         let row = |(kind, stalls_ms, completions_ms): (&'static str, Vec<f64>, Vec<f64>)| Row {
             outage_s: setting.outage.as_secs_f64(),
             kind,
             rtt_ms: setting.rtt_ms,
             sack: setting.sack,
             congestion_control: setting.congestion_control.clone(),
-            recovered_by: if setting.without_edges { "node" } else { "edge" },
             policy: policy.to_owned(),
             connections: stalls_ms.len(),
             stall_ms: report::Quantiles::of(stalls_ms),
             completion_ms: report::Quantiles::of(completions_ms),
-            link_bytes_per_s,
             resent_packets: self.resent_packets,
             broken,
             rejected_runs,

@@ -7,9 +7,8 @@ use analysis::report::{Axis, Block, ColumnKind, Dataset, Plot, PlotKind, Point, 
 use super::report::{Quantiles, Report, Row};
 
 /// The kinds of connections, as headings call them.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 4] = [
     ("syn", "Connections that were being opened"),
-    ("syn_forwarded", "Connections that were opened less than a round trip before the failure"),
     ("short", "Short flows that waited for an answer"),
     ("bulk_up", "Uploads"),
     ("bulk_down", "Downloads"),
@@ -64,7 +63,6 @@ fn figures(report: &Report) -> Dataset {
             ("outage_s", "outage, s", ColumnKind::Number(3)),
             ("rtt_ms", "round trip, ms", ms),
             ("tcp", "TCP", ColumnKind::Text),
-            ("recovered_by", "recovered by", ColumnKind::Text),
             ("policy", "policy", ColumnKind::Text),
             ("connections", "connections", ColumnKind::Integer),
             ("stall_ms", "stall, ms", ms),
@@ -80,7 +78,6 @@ fn figures(report: &Report) -> Dataset {
             row.outage_s.into(),
             row.rtt_ms.into(),
             row.tcp().into(),
-            row.recovered_by.into(),
             row.policy.as_str().into(),
             (row.connections as u64).into(),
             figure(row.stall_ms.median),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use console::{Table, scaled};
+use console::Table;
 
 /// What was measured.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -18,16 +18,14 @@ pub(super) struct Report {
 pub(super) struct Row {
     /// The detection time.
     pub(super) outage_s: f64,
-    /// `syn`, `short`, `bulk_up`, `bulk_down`, or without edges also `syn_forwarded`: opened less than a round trip before the kill.
+    /// `syn`, `short`, `bulk_up`, `bulk_down`.
     pub(super) kind: &'static str,
     pub(super) rtt_ms: f64,
     /// The hosts use selective acknowledgements.
     pub(super) sack: bool,
     /// The hosts' congestion control.
     pub(super) congestion_control: String,
-    /// `edge`, or `node`: the node that took over.
-    pub(super) recovered_by: &'static str,
-    /// The edges' `recovery.policy`, or the nodes' `replication.segments.policy`.
+    /// The edges' `recovery.policy`.
     pub(super) policy: String,
     /// Connections that stalled: those through the killed node.
     pub(super) connections: usize,
@@ -35,9 +33,6 @@ pub(super) struct Row {
     pub(super) stall_ms: Quantiles,
     /// From their first SYN to the answer to their only request; nothing of transfers, which do not end.
     pub(super) completion_ms: Quantiles,
-    /// Bytes a second between the nodes before the kill: the median of the runs, without edges.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) link_bytes_per_s: Option<f64>,
     /// Packets resent in these runs.
     pub(super) resent_packets: u64,
     /// Connections of any kind that broke in these runs.
@@ -72,7 +67,7 @@ impl Quantiles {
 impl Report {
     pub(super) fn describe(&self) -> String {
         let mut table = Table::of(
-            "KIND|>OUTAGE|>ROUND TRIP|TCP|BY|POLICY|>CONNECTIONS|>STALL|>90 %|>COMPLETION|>RESENT|>LINK|>BROKEN|>REJECTED RUNS",
+            "KIND|>OUTAGE|>ROUND TRIP|TCP|POLICY|>CONNECTIONS|>STALL|>90 %|>COMPLETION|>RESENT|>BROKEN|>REJECTED RUNS",
         );
         let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
         for row in &self.rows {
@@ -81,20 +76,18 @@ impl Report {
                 format!("{} s", row.outage_s),
                 format!("{} ms", row.rtt_ms),
                 row.tcp(),
-                row.recovered_by.to_owned(),
                 row.policy.clone(),
                 row.connections.to_string(),
                 ms(row.stall_ms.median),
                 ms(row.stall_ms.p90),
                 ms(row.completion_ms.median),
                 row.resent_packets.to_string(),
-                row.link_bytes_per_s.map_or_else(|| "-".to_owned(), |bytes| scaled(bytes, "B/s")),
                 row.broken.to_string(),
                 row.rejected_runs.to_string(),
             ]);
         }
         format!(
-            "Stalls of connections through the killed node, after the edges had switched over or the other node had taken over.\n\n{}",
+            "Stalls of connections through the killed node, after the edges had switched over.\n\n{}",
             table.render()
         )
     }

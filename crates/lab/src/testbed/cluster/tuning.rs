@@ -76,8 +76,6 @@ pub struct Tuning {
     pub accepts: bool,
     /// Edges are beside the nodes, which answer them.
     pub has_edges: bool,
-    /// The policy of `[replication.segments]`; `None`: the section is left out.
-    pub segments: Option<&'static str>,
     /// What the nodes do beside firewall and source NAT.
     pub function: Function,
     /// Backups of connections; `None`: every node has each connection.
@@ -115,7 +113,6 @@ impl Default for Tuning {
             hook: Hook::Tc,
             accepts: true,
             has_edges: false,
-            segments: None,
             function: Function::None,
             backups: None,
             may_join: 0,
@@ -214,8 +211,7 @@ impl Tuning {
             0 => "[fast_path]\nenabled = false\n\n".to_owned(),
             most => format!("[fast_path]\nhook = \"{}\"\nconnections_max = {most}\n\n", self.hook.name()),
         };
-        let segments = self.segments.map(|policy| format!("[replication.segments]\npolicy = \"{policy}\"\n\n"));
-        route.into_iter().chain(timeouts).chain(lazy).chain(segments).chain([fast_path]).collect()
+        route.into_iter().chain(timeouts).chain(lazy).chain([fast_path]).collect()
     }
 }
 
