@@ -116,6 +116,29 @@ fn packets_that_a_dead_node_sent_before_teach_no_flow() {
 }
 
 #[test]
+fn a_live_node_keeps_its_flow_although_a_packet_leaves_from_another() {
+    let mut world = World::new(|_| ());
+    let connection = Connection::new(1);
+    let owner = connection.open(&mut world);
+    let other = NodeId((owner.0 + 1) % NODES);
+    world.leave(other, connection.far(ACK, 1, 1, u16::MAX));
+    assert_eq!(world.enter(connection.near(ACK, 1, 1, b"")), owner, "a connection does not go back and forth");
+    assert_eq!(world.edge.status().counters.moved, 0);
+}
+
+#[test]
+fn a_fragment_that_leaves_begins_no_flow() {
+    let mut world = World::new(|_| ());
+    for offset_bytes in [0, 64] {
+        let fragment = flow::wire::ipv6::FragmentHeader { offset_bytes, more: offset_bytes == 0, identification: 7 };
+        let envelope = Envelope { fragment: Some(fragment), ..Envelope::default() };
+        world.leave(NodeId(1), envelope.raw(&udp(3).inverse(), &[0; 80]));
+    }
+    let status = world.edge.status();
+    assert_eq!((status.connections, status.counters.fragments), (0, 2), "its ports are not known");
+}
+
+#[test]
 fn a_drained_node_keeps_its_connections_and_gets_no_new_ones() {
     let mut world = World::new(|_| ());
     let before: Vec<_> = (0..200).map(|port| world.enter(build::udp(&udp(port), b"query"))).collect();
