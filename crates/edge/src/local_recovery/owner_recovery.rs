@@ -24,7 +24,7 @@ pub(super) struct OwnerRecovery {
 
 impl OwnerRecovery {
     /// Whether a held packet is to be resent: the node of its connection has failed, this node has taken it over, and
-    /// the packet passed before that.
+    /// the packet passed before that. Closed connections hold none.
     pub(super) fn is_due(&self, held: &Held, record: &Record, distribution: &Distribution) -> bool {
         let failed = match record.moved_from() {
             Some(failed) if record.node == self.node => Some(failed),
@@ -37,7 +37,6 @@ impl OwnerRecovery {
         failed.is_some_and(|failed| self.failed.contains(failed))
             && held.held_at <= self.confirmed_at
             && held.resent_to != self.node
-            && !record.tcp.is_closed()
     }
 
     /// The slot behind `slot`. Packets that were held after the confirmation end the recovery: all further ones were, too.

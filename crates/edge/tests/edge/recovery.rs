@@ -227,6 +227,36 @@ fn nothing_is_resent_that_was_acknowledged_meanwhile_or_retransmitted_to_the_new
 }
 
 #[test]
+fn a_recovery_that_begins_once_more_resends_nothing_twice_to_a_node() {
+    let mut world = World::new(|_| ());
+    let connections: Vec<_> = (0..60).map(Connection::new).collect();
+    let owners: Vec<_> = connections.iter().map(|connection| connection.open(&mut world)).collect();
+    for connection in &connections {
+        world.enter(connection.near(ACK, 1, 1, &[1; 50]));
+    }
+    world.fail(NodeId(0));
+    world.confirm_all();
+    let (mut sent, mut buffer) = (Vec::new(), Vec::new());
+    while sent.len() < 8 {
+        match world.edge.poll_transmit(world.now, &mut buffer) {
+            Some(_) => sent.push(buffer.clone()),
+            None => world.wait(Duration::from_micros(10)),
+        }
+    }
+    // The second failure comes while the first one is recovered from.
+    world.fail(NodeId(1));
+    world.edge.owner_confirmed(world.now, NodeId(2));
+    sent.extend(world.resent().into_iter().map(|(_, _, bytes)| bytes));
+    let mut resent: Vec<_> = sent.iter().map(|bytes| (bytes[..6].to_vec(), read(bytes).0.tuple.source_port)).collect();
+    let to_last = resent.iter().filter(|(address, _)| address[..] == node_address(NodeId(2)).0).count();
+    let all = resent.len();
+    resent.sort_unstable();
+    resent.dedup();
+    assert_eq!(resent.len(), all, "each once to each node");
+    assert_eq!(to_last, owners.iter().filter(|owner| **owner != NodeId(2)).count(), "and all to the last one");
+}
+
+#[test]
 fn a_connection_that_both_ends_have_closed_holds_nothing() {
     let (mut world, connection, node) = open(Connection::new(1));
     world.enter(connection.near(FIN | ACK, 1, 1, &[1; 10]));

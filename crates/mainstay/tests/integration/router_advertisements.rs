@@ -229,3 +229,23 @@ fn a_router_that_a_reload_ends_is_withdrawn_and_comes_back_with_the_section() {
         wait_for("the host follows", || world.default_routes().len() == routes);
     }
 }
+
+#[test]
+fn a_host_uses_the_network_that_a_reload_adds_and_no_more_the_one_that_it_removes() {
+    let Some(world) = World::start(SECTION) else { return };
+    let former = world.own_address();
+    for (id, name) in ["a", "b"].into_iter().enumerate() {
+        let text = configuration(id, SECTION).replace(&format!("\"{}/", INSIDE[1]), "\"fd00:9::1/");
+        crate::common::program::write_configuration(&world.folder, name, &text);
+        world.nodes[id].as_ref().expect("it runs").order("reload");
+    }
+    let addresses = || world.ip(&["-6", "-oneline", "address", "show", "dev", HOST, "scope", "global", "dynamic"]);
+    wait_until("the host has an address in the new network, and the former one is deprecated", || {
+        let shown = addresses();
+        let is_new = |line: &&str| line.contains("fd00:9:") && !line.contains("deprecated");
+        let is_former = |line: &&str| line.contains(&former.to_string()) && line.contains("deprecated");
+        let is_so = shown.lines().any(|line| is_new(&line)) && shown.lines().any(|line| is_former(&line));
+        if is_so { Ok(()) } else { Err(shown) }
+    });
+    assert_eq!(world.default_routes().len(), 1, "the router is the same");
+}
