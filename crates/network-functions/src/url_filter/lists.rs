@@ -229,8 +229,12 @@ fn name_and_scope(text: &[u8], alone: Scope) -> Result<(HostName, Scope), ListMi
         Some(name) => (name, Scope::Below),
         None => (text, alone),
     };
-    let name = HostName::new(name).ok_or_else(|| ListMistake::Host(shown(text)))?;
-    Ok((name, scope))
+    Ok((host_name(name).ok_or_else(|| ListMistake::Host(shown(text)))?, scope))
+}
+
+/// A name that a list may have: clients ask for names without a letter or digit, but nobody lists one.
+fn host_name(text: &[u8]) -> Option<HostName> {
+    HostName::new(text).filter(|name| name.as_str().bytes().any(|byte| byte.is_ascii_alphanumeric()))
 }
 
 fn plain(line: &[u8]) -> Result<Option<ListEntry>, ListMistake> {
@@ -271,7 +275,7 @@ fn hosts<E>(
     }
     let mut skipped = 0;
     for name in names {
-        let name = HostName::new(name).ok_or_else(|| mistake(ListMistake::Host(shown(name))))?;
+        let name = host_name(name).ok_or_else(|| mistake(ListMistake::Host(shown(name))))?;
         if LOCAL_NAMES.contains(&name.as_str()) {
             skipped = 1;
             continue;

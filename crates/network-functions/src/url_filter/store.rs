@@ -416,6 +416,8 @@ mod tests {
             (ListFormat::Plain, "a.example\nb example", "line 2: there is more than one word"),
             (ListFormat::Plain, "http://a.example/", "has a scheme"),
             (ListFormat::Plain, "a_b!.example", "is no host name"),
+            (ListFormat::Plain, "a.example\n-\n", "line 2: \"-\" is no host name"),
+            (ListFormat::Hosts, "0.0.0.0 -.-", "is no host name"),
             (ListFormat::Plain, "a.example/x?q", "without a query"),
             (ListFormat::Plain, &long, "is this a list of hosts?"),
             (ListFormat::Hosts, "a.example", "is no address"),
