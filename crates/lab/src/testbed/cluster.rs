@@ -329,10 +329,13 @@ impl Cluster {
         self.nodes.iter().filter_map(|node| usage::resident_bytes_of(node.child.id())).sum()
     }
 
-    /// Processor time of each node so far.
+    /// Processor time of each node so far, that of the active one first: either may be.
     #[must_use]
     pub fn cpu_times(&self) -> Vec<Duration> {
-        self.nodes.iter().map(|node| usage::cpu_time_of(node.child.id()).unwrap_or_default()).collect()
+        let of = |node: &Node| usage::cpu_time_of(node.child.id()).unwrap_or_default();
+        let mut times: Vec<_> = self.nodes.iter().map(of).collect();
+        times.swap(0, self.active);
+        times
     }
 
     /// Keeps the nodes on one of the machine's processors. False where that cannot be.
