@@ -209,6 +209,8 @@ fn a_period_that_another_node_has_begun_first_is_not_mixed_with_the_last() {
     let mut connection = gateway.begin(INSIDE, from("10.0.0.1")).unwrap().connection;
     assert_eq!(send(&mut gateway, &mut connection, 99), 99);
     replicate_from_peer(&mut gateway, "10.0.0.1", PERIOD + 1, 600);
+    // A clock that is ahead does not displace it.
+    replicate_from_peer(&mut gateway, "10.0.0.1", PERIOD + 20, 1);
     assert_eq!(send(&mut gateway, &mut connection, 1000), PACKETS - 100, "the last period is counted to its end");
     gateway.now = Instant::from_millis(2000);
     assert_eq!(send(&mut gateway, &mut connection, 1000), PACKETS - 600, "what the peer counted is known");

@@ -42,6 +42,17 @@ fn a_question_for_a_blocked_name_is_answered_that_there_is_none() {
 }
 
 #[test]
+fn a_fragment_with_a_part_of_a_question_is_dropped() {
+    let mut talk = Talk::new(rule(), udp("10.0.0.2:4000", "198.51.100.53:53"));
+    let mut bytes = build::udp(talk.connection.tuple(Direction::Original), &query("www.example.org"));
+    // More fragments follow.
+    bytes[14 + 6] |= 0x20;
+    set_ipv4_checksum(&mut bytes[14..]);
+    let sent = talk.send_frame(Direction::Original, with_room(bytes)).verdict;
+    assert_eq!(sent, Verdict::Drop(DropReason::UrlUnreadable), "the rest may name another host");
+}
+
+#[test]
 fn a_server_ignores_what_the_filter_ignores_and_two_questions_are_refused() {
     let mut talk = Talk::new(rule(), udp("10.0.0.2:4000", "198.51.100.53:53"));
     let reserved_bit = query_with("ads.example", [1, 0x40], 1);
