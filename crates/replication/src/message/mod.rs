@@ -33,6 +33,7 @@ pub const DIGESTS: u16 = 0x8002;
 pub const LISTING: u16 = 0x8003;
 /// A question about what was sent.
 pub const ASK: u16 = 0x8004;
+// 0x8005 and 0x8006 stay reserved: earlier builds send them (decision 97).
 
 /// Which of the two messages brought a connection's state. Both carry all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
